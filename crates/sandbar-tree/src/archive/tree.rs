@@ -77,7 +77,7 @@ impl<W: Write> ArchiveWriter<W> {
             }
             let entered = match open_directory(current, &name) {
                 Ok(entered) => entered,
-                Err(Errno::NOENT) => continue,
+                Err(errno) if is_replaced(errno) => continue,
                 Err(errno) => return Err(failure(&place, errno)),
             };
             let stat = self.append_open_directory(&entered, &place)?;
@@ -137,9 +137,11 @@ impl<W: Write> ArchiveWriter<W> {
         }
         let mut target = Vec::new();
         if stat.kind == FileType::Symlink {
-            let read = fs::readlinkat(directory, name, Vec::new())
-                .map_err(|errno| failure(place, errno))?;
-            target = read.into_bytes();
+            target = match fs::readlinkat(directory, name, Vec::new()) {
+                Ok(read) => read.into_bytes(),
+                Err(errno) if is_replaced(errno) => return Ok(()),
+                Err(errno) => return Err(failure(place, errno)),
+            };
         }
         let Some(mut entry) = ArchiveEntry::from_stat(place.to_vec(), stat, || target) else {
             return Ok(());
@@ -155,17 +157,15 @@ impl<W: Write> ArchiveWriter<W> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match fs::openat(directory, name, flags, Mode::empty()) {
             Ok(file) => std::fs::File::from(file),
-            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) if is_replaced(errno) => return Ok(()),
             Err(errno) => return Err(failure(place, errno)),
         };
         let stat = EntryStat::of(&file).map_err(|errno| failure(place, errno))?;
         let Some(mut entry) = ArchiveEntry::from_stat(place.to_vec(), &stat, Vec::new)
             .filter(|entry| entry.kind == EntryKind::File)
         else {
-            return Err(Error::internal(format!(
-                "`{}` changed while it was read",
-                place.escape_ascii()
-            )));
+            // Replaced by something else since it was listed.
+            return Ok(());
         };
         if self.linked_before(&mut entry, &stat) {
             return self.append_found(entry, &mut std::io::empty());
@@ -213,6 +213,15 @@ impl<W: Write> ArchiveWriter<W> {
         self.linked.insert(stat.identity(), entry.path.clone());
         false
     }
+}
+
+/// Whether an entry was removed, or replaced by one of another type, since it was listed. That is
+/// expected in a live tree.
+fn is_replaced(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::INVAL
+    )
 }
 
 /// Returns the data segments; `None` when there is no hole. As in GNU tar, an empty last segment
