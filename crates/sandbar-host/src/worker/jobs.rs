@@ -27,7 +27,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// Runs one job.
 pub(super) fn run(mut job: Job) {
     let outcome = answer(&mut job);
-    let end = outcome.as_ref().map_err(|error| WireError::from(error));
+    let end = outcome.as_ref().map_err(WireError::from);
     // The host has given up the job when this fails, or reports an incomplete answer.
     if let Ok(end) = encode(&end) {
         let _ = job.end(&end);

@@ -354,14 +354,14 @@ impl View {
 mod tests {
     use super::*;
 
-    fn survives<T, W>(value: T)
+    fn survives<T, W>(value: &T)
     where
         T: Clone + PartialEq + std::fmt::Debug + From<W>,
         W: From<T> + Serialize + DeserializeOwned,
     {
         let wire: W = value.clone().into();
         let decoded: W = decode(&encode(&wire).unwrap()).unwrap();
-        assert_eq!(T::from(decoded), value);
+        assert_eq!(T::from(decoded), *value);
     }
 
     #[test]
@@ -377,12 +377,12 @@ mod tests {
             modified: Timestamp::new(-5, -300_000_000).unwrap(),
             symlink_target: Some(odd.clone()),
         };
-        survives::<_, WireStat>(stat.clone());
-        survives::<_, WireStat>(FileStat {
+        survives::<_, WireStat>(&stat);
+        survives::<_, WireStat>(&FileStat {
             modified: Timestamp::MAX,
             ..stat.clone()
         });
-        survives::<_, WireDetails>(FileDetails {
+        survives::<_, WireDetails>(&FileDetails {
             stat,
             link_end: Some(LinkEnd {
                 path: odd.clone(),
@@ -391,7 +391,7 @@ mod tests {
             }),
             attributes: [("user.x".to_owned(), vec![0, 255])].into(),
         });
-        survives::<_, WireChange>(Change {
+        survives::<_, WireChange>(&Change {
             path: odd,
             kind: ChangeKind::Modified,
             entry: EntryType::File,

@@ -239,14 +239,14 @@ impl WalkJob {
         loop {
             match self.next().await? {
                 JobPart::Part(part) => {
-                    let Part::Progress(content) = decode(&part)? else {
+                    let Part::Progress(text) = decode(&part)? else {
                         return Err(Error::internal("worker sent another kind of part"));
                     };
                     // A caller that does not read progress still gets the answer.
                     let _ = context
                         .progress
                         .send(ToolProgress {
-                            content,
+                            content: text,
                             is_error: false,
                         })
                         .await;

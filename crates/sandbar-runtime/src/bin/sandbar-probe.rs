@@ -1,5 +1,10 @@
 //! Worker for tests: tries what a job must not be able to do, as its request says.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tries what the confinement must refuse"
+)]
+
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read as _},

@@ -1,5 +1,10 @@
 //! Confinement and limits of worker processes, tried by `sandbar-probe`.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
 use std::{
     ffi::CString,
     fs,
@@ -62,7 +67,7 @@ impl Bench {
     }
 }
 
-fn code(outcome: Result<String>) -> ErrorCode {
+fn code(outcome: &Result<String>) -> ErrorCode {
     outcome.as_ref().map_err(Error::code).unwrap_err()
 }
 
@@ -142,7 +147,7 @@ async fn job_that_crashes_ends_alone() {
     for attempt in ["memory", "stack", "panic"] {
         let other = bench.start("silent", Duration::from_mins(1)).await;
         assert_eq!(
-            code(bench.run(attempt).await),
+            code(&bench.run(attempt).await),
             ErrorCode::Unavailable,
             "{attempt}"
         );

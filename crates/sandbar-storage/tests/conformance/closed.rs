@@ -120,24 +120,18 @@ pub(crate) fn other_users_have_no_access_whatever_modes_existed(backend: Backend
 
 /// Places of the trees of sessions and bases, and the directory above them.
 fn walls(fixture: &StorageFixture, backend: Backend, root: &Path) -> Vec<PathBuf> {
-    match backend {
-        Backend::Zfs => {
-            let pool = root.ancestors().nth(3).unwrap();
-            vec![pool.join("sessions"), pool.join("bases")]
-        }
-        _ => {
-            let store = if backend == Backend::BtrfsImage {
-                fixture.config.directory.join("pool")
-            } else {
-                fixture.config.directory.clone()
-            };
-            vec![
-                store.join("volumes"),
-                store.join("bases"),
-                store.join("mnt"),
-            ]
-        }
+    if backend == Backend::Zfs {
+        let pool = root.ancestors().nth(3).unwrap();
+        return vec![pool.join("sessions"), pool.join("bases")];
     }
+    let store = if backend == Backend::BtrfsImage {
+        fixture.config.directory.join("pool")
+    } else {
+        fixture.config.directory.clone()
+    };
+    ["volumes", "bases", "mnt"]
+        .map(|name| store.join(name))
+        .to_vec()
 }
 
 /// Opens a directory to other users, and the way to it.

@@ -723,7 +723,7 @@ fn every_limit_of_an_archive_is_named_when_exceeded() {
 #[test]
 fn global_attributes_count_for_each_member() {
     // 30 KB that would be kept for each of many small members.
-    let mut records = with_records(&[("SCHILY.xattr.user.x", &[b'x'; 30_000])]);
+    let mut records = with_records(&[("SCHILY.xattr.user.x", &vec![b'x'; 30_000])]);
     records[156] = b'g';
     let sum: u32 = records[..148]
         .iter()

@@ -259,7 +259,7 @@ mod tests {
                 header(tar::EntryType::new(b'Z'), 1 << 30)
                     .as_bytes()
                     .as_slice(),
-                &[7; 1 << 20],
+                vec![7; 1 << 20].as_slice(),
             ]
             .concat(),
         );
