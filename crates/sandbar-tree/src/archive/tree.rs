@@ -14,7 +14,7 @@ use rustix::{
     fs::{self, FileType, Mode, OFlags},
     io::Errno,
 };
-use sandbar_core::{Error, Result};
+use sandbar_core::{Error, ErrorCode, Result};
 
 use super::{
     entry::{ArchiveEntry, EntryKind, Segment},
@@ -38,7 +38,10 @@ impl<W: Write> ArchiveWriter<W> {
     ) -> Result<()> {
         let name = c_name(name.as_os_str().as_bytes())?;
         let mut place = archived_as.as_os_str().as_bytes().to_vec();
-        let stat = EntryStat::at(directory, &name).map_err(|errno| failure(&place, errno))?;
+        let stat = EntryStat::at(directory, &name).map_err(|errno| match errno {
+            Errno::NOENT => missing(&place),
+            errno => failure(&place, errno),
+        })?;
         if stat.kind != FileType::Directory {
             return self.append_named(directory, &name, &place, &stat);
         }
@@ -320,6 +323,14 @@ fn c_name(name: &[u8]) -> Result<CString> {
             name.escape_ascii()
         ))
     })
+}
+
+fn missing(place: &[u8]) -> Error {
+    Error::new(
+        ErrorCode::FileNotFound,
+        format!("`{}` does not exist", place.escape_ascii()),
+    )
+    .with_field("path")
 }
 
 fn failure(place: &[u8], errno: Errno) -> Error {
